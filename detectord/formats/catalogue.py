@@ -69,10 +69,11 @@ def _rules() -> tuple[NvlinkRule, ...]:
 
 
 _FIELDS = re.compile(
-    r"(?P<unit>[A-Z][A-Z0-9_/]+)\s+(?P<word>Fatal|Nonfatal|Non-fatal)\s+XC\s*(?P<xc>\d)\s+i\s*(?P<i>\d+)\s+"
-    r"Link\s+(?P<link>-?\d+)\s*(?:[(\[](?P<data>[0-9a-fx\s]+))?",
+    r"(?P<unit>[A-Z][A-Z0-9_/]+)\s+(?P<word>Fatal|Nonfatal|Non-fatal)\s+XC\s*(?P<xc>\d)\s+i\s*(?P<i>\d{1,4})\s+"
+    r"Link\s+(?P<link>-?\d{1,4})\b\s*(?:[(\[](?P<data>[0-9a-fx\s]+))?",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"\b0x([0-9a-f]{1,8})\b", re.IGNORECASE)
 
 
 def nvlink_fields(code: int, text: str) -> dict[str, Scalar]:
@@ -81,7 +82,7 @@ def nvlink_fields(code: int, text: str) -> dict[str, Scalar]:
     match = _FIELDS.search(text)
     if match is None:
         return {}
-    numbers = [int(word, 16) for word in (match["data"] or "").split() if word.startswith("0x") and len(word) > 2]
+    numbers = [int(word, 16) for word in _WORD.findall(match["data"] or "")]
     fields: dict[str, Scalar] = {
         "unit": match["unit"].upper(),
         "severity_word": "Fatal" if match["word"].lower() == "fatal" else "Nonfatal",

@@ -24,10 +24,10 @@ _OFF_BUS = re.compile(
     rf"|The\s+NVIDIA\s+GPU\s+(?P<long>{_BDF})(?=(?:.|\n){{0,300}}?fallen\s+off\s+the\s+bus))",
     re.IGNORECASE,
 )
-_PID = re.compile(r"\bpid=(\d+)")
+_PID = re.compile(r"\bpid=(\d{1,10})\b")
 _NAME = re.compile(r"\bname=([^,]+)")
-_CAUSED = re.compile(r"caused by previous Xid (\d+)", re.IGNORECASE)
-_MIG = re.compile(r"GPU-(CI|I):(\d+)", re.IGNORECASE)
+_CAUSED = re.compile(r"caused by previous Xid (\d{1,5})\b", re.IGNORECASE)
+_MIG = re.compile(r"GPU-(CI|I):(\d{1,5})\b", re.IGNORECASE)
 _PAIR = re.compile(rf"NVRM:\s*GPU at (?:PCI:)?(?P<bdf>{_BDF}):\s*(?P<uuid>GPU-[0-9a-f-]{{36}})", re.IGNORECASE)
 _NEXT = re.compile(r"(?:NVRM:\s*Xid|nvidia-nvswitch\d+:)", re.IGNORECASE)
 MAX_TEXT = 500
@@ -67,15 +67,13 @@ def find(text: str) -> Iterator[Found]:
 
 
 def _xids(text: str) -> Iterator[Found]:
-    for match in _LINE.finditer(text):
-        rest = match["rest"]
-        if following := _NEXT.search(rest):
-            rest = rest[: following.start()]
-            yield _found(match, rest)
-            # The pattern's tail has swallowed the next one of the same record.
-            yield from _xids(text[match.start("rest") + following.start() :])
-            return
-        yield _found(match, rest)
+    at = 0
+    while match := _LINE.search(text, at):
+        start, at = match.start("rest"), match.end("rest")
+        # The pattern's tail has swallowed the next one of the same record.
+        if following := _NEXT.search(text, start, at):
+            at = following.start()
+        yield _found(match, text[start:at])
 
 
 def _found(match: re.Match[str], rest: str) -> Found:
