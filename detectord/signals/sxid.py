@@ -32,11 +32,11 @@ class SxidSignal:
         fatal = text.lower().startswith("fatal")
         words = "Fatal" if fatal else "Non-fatal" if text.lower().startswith("non-fatal") else "unsaid"
         if _FOLLOWS.match(text):
-            role, severity, action = Role.SYMPTOM, Severity.INFO, Action.NONE
+            role, severity, action = Role.NOTICE, Severity.INFO, Action.NONE
         elif fatal:
             role, severity, action = Role.CAUSE, Severity.CRITICAL, Action.DRAIN
         elif words == "Non-fatal":
-            role, severity, action = Role.NOTICE, Severity.INFO, Action.NONE
+            role, severity, action = Role.NOTICE, Severity.INFO, Action.INVESTIGATE
         else:
             role, severity, action = Role.CAUSE, Severity.WARNING, Action.INVESTIGATE
         return Verdict(
