@@ -148,8 +148,13 @@ class Book:
         )
         returned = old.state is IncidentState.RECOVERING
         total = old.count + count
+        # What the recovery action changed for is the name of the incident; that it changed is only evidence.
+        names = verdict if old.fault == _RECOVERY_FAULT and verdict.role is Role.CAUSE else None
         entry.incident = msgspec.structs.replace(
             old,
+            fault=names.fault if names else old.fault,
+            title=names.title if names else old.title,
+            fault_class=names.fault_class if names else old.fault_class,
             state=IncidentState.OPEN,
             updated=max(now, old.updated),
             count=total,

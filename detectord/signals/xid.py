@@ -72,7 +72,8 @@ def verdict(detail: dict[str, Scalar]) -> Verdict:
         title = f"unknown XID {code}"
     if code == 154:
         action, role, severity = _recovery(text)
-        title = f"XID 154: GPU recovery action is now {_target(text) or 'unreadable'}"
+        immediate = _target(text) or "unreadable"
+        title = f"XID 154: GPU recovery action is now {immediate}"
     elif code == 79:
         severity = Severity.CRITICAL
     elif code in (94, 95) and (resets := _RESETS.search(text)):

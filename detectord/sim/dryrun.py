@@ -112,13 +112,14 @@ class DryRun:
             return [*self._deliver(fleet.reboot(node), at), *self._deliver(fleet.birth(node, at), at)]
 
         queue.append((injection.at, next(numbers), strike))
-        written = injection.at
+        written = arrived = injection.at
         for line in injection.kind.lines:
             written += line.after
             text = line.text.format(pci=node.addresses[injection.gpu], pid=injection.pid, link=f"{injection.link:02d}")
-            # From the kernel's ring through agent and broker to the scorer.
-            arrives = written + float(rng.uniform(0.05, 0.8))
-            queue.append((arrives, next(numbers), self._line(node, written, text)))
+            # From the kernel's ring through agent and broker to the scorer;
+            # and one node's lines never overtake each other.
+            arrived = max(arrived, written + float(rng.uniform(0.05, 0.8)))
+            queue.append((arrived, next(numbers), self._line(node, written, text)))
         if injection.repaired is not None:
             queue.append((injection.repaired, next(numbers), repair))
 

@@ -164,7 +164,7 @@ class Fleet:
             "gpu_recovery_action_code": zero,
         }
         unknown = np.full(shape, np.nan)
-        return np.stack([known.get(metric.name, unknown) for metric in self.columns[SubjectKind.GPU].metrics], axis=-1)
+        return _columns(self.columns[SubjectKind.GPU], known, unknown)
 
     def _node_values(self, at: float) -> Floats:
         since = at - self.scenario.start
@@ -174,7 +174,13 @@ class Fleet:
             "node_uptime_seconds": np.full(self.scenario.nodes, 40 * 86400.0 + since),
         }
         unknown = np.full(self.scenario.nodes, np.nan)
-        return np.stack([known.get(metric.name, unknown) for metric in self.columns[SubjectKind.NODE].metrics], axis=-1)
+        return _columns(self.columns[SubjectKind.NODE], known, unknown)
+
+
+def _columns(columns: MetricSet, known: dict[str, Floats], unknown: Floats) -> Floats:
+    if not columns.metrics:
+        return np.empty((*unknown.shape, 0))
+    return np.stack([known.get(metric.name, unknown) for metric in columns.metrics], axis=-1)
 
 
 def _block(columns: MetricSet, subjects: Sequence[str], values: Floats) -> Block:

@@ -54,7 +54,7 @@ def describe(alert: Alert) -> str:
     if alert.change is Change.CLOSED:
         lines.append(f"  closed  {when(incident.closed or alert.at)}: {incident.closing}")
         return "\n".join(lines)
-    lines += [f"  because {one.text}" for one in strongest(incident)]
+    lines += [f"  because {one.verdict.fault}: {one.text}" for one in strongest(incident)]
     lines.append(f"  do      {what_to_do(incident)}")
     if alert.advice is not None:
         state = f"withheld, {alert.advice.withheld}" if alert.advice.withheld else f"until {when(alert.advice.expires)}"

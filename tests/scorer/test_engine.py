@@ -326,3 +326,12 @@ def test_any_sequence_is_survived_loses_no_open_incident_and_gives_the_same_twic
     opened = {change.incident.id for change in changes(first) if change.change is Change.OPENED}
     closed = {change.incident.id for change in changes(first) if change.change is Change.CLOSED}
     assert opened - closed == {incident.id for incident in one.open_incidents}
+
+
+def test_a_recovery_action_that_comes_first_takes_the_name_of_its_cause() -> None:
+    one = engine()
+    one.handle(birth(), T)
+    one.handle(xid(154, 1, text="GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"), T)
+    one.handle(xid(119, 2), T + 1)
+    (incident,) = one.open_incidents
+    assert (incident.fault, incident.fault_class) == ("xid-119", FaultClass.DRIVER)
