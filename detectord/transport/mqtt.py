@@ -88,7 +88,12 @@ class MqttTransport:
                 properties.MessageExpiryInterval = message.expiry
             try:
                 await client.publish(
-                    message.topic, message.payload, message.qos, message.retain, properties, self._settings.deadline
+                    message.topic,
+                    message.payload,
+                    message.qos,
+                    message.retain,
+                    properties=properties,
+                    timeout=self._settings.deadline,
                 )
             except (aiomqtt.MqttError, ValueError) as error:
                 raise UnavailableError(f"the broker did not take a message on {message.topic}: {error}") from error
