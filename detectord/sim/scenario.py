@@ -20,7 +20,7 @@ class Scenario:
     faults: int = 12
     nuisances: int = 10
     seed: int = 1
-    start: float = 1_800_000_000.0
+    start: float = 1_799_971_200.0  # a midnight, UTC
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import random
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import aiomqtt
 from paho.mqtt.packettypes import PacketTypes
@@ -35,12 +36,16 @@ class MqttSettings:
     deadline: float = 10.0
 
 
+class Uniform(Protocol):
+    def uniform(self, a: float, b: float, /) -> float: ...
+
+
 class Backoff:
     """Waits between attempts: doubled from ``first`` to ``most`` seconds, jittered so that 10,000 agents do not return
     at once, and begun anew only after a connection has lasted ``lasting`` seconds: one that is accepted and dropped
     at once has not helped."""
 
-    def __init__(self, rng: random.Random, first: float = 1.0, most: float = 60.0, lasting: float = 30.0) -> None:
+    def __init__(self, rng: Uniform, first: float = 1.0, most: float = 60.0, lasting: float = 30.0) -> None:
         self._rng, self._first, self._most, self._lasting = rng, first, most, lasting
         self._step = first
 
