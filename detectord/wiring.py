@@ -116,7 +116,7 @@ async def _agent(config: Config) -> None:
     boot = boot_id(options.root)
     signals = [one for one in discover() if one.name not in options.signals_off]
     host = FileHost(options.node, options.root)
-    spool = Spool(options.state / "agent.db", options.spool_megabytes << 20)
+    spool = Spool(options.state / "agent.db", options.spool_megabytes << 20, time.time())
     maker = EventMaker(options.node, discover_logs(), time.time, options.accept_injected)
     settings = AgentSettings(config.cluster, options.node, boot, options.interval, options.nvml_deadline)
     receipts = wire.scorer_topic(config.cluster, "received", options.node)

@@ -26,7 +26,7 @@ class Spool:
     """At most ``max_bytes`` of events; beyond that the oldest are dropped and counted in ``dropped``. Also keeps the
     session number, the inventory (so that a PCI address has its UUID when NVML is dead) and the log position."""
 
-    def __init__(self, path: Path, max_bytes: int = 32 << 20) -> None:
+    def __init__(self, path: Path, max_bytes: int = 32 << 20, now: float = 0.0) -> None:
         self._max_bytes = max_bytes
         self.dropped = 0
         try:
@@ -39,7 +39,8 @@ class Spool:
             self._bytes = int(self._db.execute("SELECT coalesce(sum(length(body)), 0) FROM events").fetchone()[0])
         except (OSError, sqlite3.Error) as error:
             raise UnavailableError(f"{path}: the event spool cannot be used ({error}); see agent.state") from error
-        self.session = int(self._get("session") or 0) + 1
+        # Of the clock as well: a node whose state was wiped must not seem older than it was before.
+        self.session = max(int(self._get("session") or 0) + 1, int(now))
         self._put("session", str(self.session).encode())
 
     def add(self, events: Sequence[Event], position: tuple[str, int] | None = None) -> None:

@@ -101,6 +101,14 @@ def test_the_spool_keeps_events_position_and_inventory_over_a_restart_until_they
     spool.close()
 
 
+def test_a_node_whose_state_was_wiped_speaks_in_a_newer_session(tmp_path: Path) -> None:
+    before = Spool(tmp_path / "a.db", now=T)
+    after = Spool(tmp_path / "b.db", now=T + 5)
+    assert after.session > before.session
+    before.close()
+    after.close()
+
+
 def test_a_full_spool_drops_the_oldest_and_counts_them(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "agent.db", max_bytes=2000)
     some = events(50)
