@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from detectord.core.model import (
     EXCLUDING_ACTIONS,
     Action,
@@ -32,18 +34,7 @@ def advise(incidents: Iterable[Incident], fleet_nodes: int, now: float, settings
     )
     cap = min(settings.cap_nodes, max(1, int(settings.cap_share * fleet_nodes)))
     why = f"cap: {min(cap, len(ranked))} of {fleet_nodes} nodes are already advised out"
-    withheld = tuple(
-        Advice(
-            node=advice.node,
-            action=advice.action,
-            because=advice.because,
-            incidents=advice.incidents,
-            since=advice.since,
-            expires=advice.expires,
-            withheld=why,
-        )
-        for advice in ranked[cap:]
-    )
+    withheld = tuple(msgspec.structs.replace(advice, withheld=why) for advice in ranked[cap:])
     return Exclusions(at=now, cap_nodes=cap, fleet_nodes=fleet_nodes, exclude=tuple(ranked[:cap]), withheld=withheld)
 
 
