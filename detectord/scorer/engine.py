@@ -70,7 +70,10 @@ class Engine:
         return self._advised(effects, now)
 
     def tick(self, now: float) -> list[Effect]:
-        effects = self._silence(now) + self._book.tick(now)
+        heard, patience = self.fleet.times()
+        late = silence.overdue(heard, patience, now).nonzero()[0]
+        silent = frozenset(self.fleet.at(int(index)).name for index in late)
+        effects = self._silence(now) + self._book.tick(now, silent)
         expired = any(advice.expires <= now for advice in self.exclusions.exclude)
         return self._advised(effects, now, force=expired)
 

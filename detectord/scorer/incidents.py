@@ -179,14 +179,15 @@ class Book:
     def end(self, entry: Entry, now: float, why: str) -> list[Effect]:
         return self._end(entry, now, why, tell=self._told(entry.incident))
 
-    def tick(self, now: float) -> list[Effect]:
-        """End what has been quiet or healthy for long enough."""
+    def tick(self, now: float, silent: frozenset[str] = frozenset()) -> list[Effect]:
+        """End what has been quiet or healthy for long enough. Of a node that is ``silent`` nobody can say that it is
+        healthy."""
         settings, effects = self._settings, list[Effect]()
         for entry in list(self._entries.values()):
             incident = entry.incident
             idle = now - incident.updated
             if incident.state is IncidentState.RECOVERING:
-                if idle >= settings.recovery:
+                if idle >= settings.recovery and incident.node not in silent:
                     effects += self.end(entry, now, f"healthy for {settings.recovery / 60:.0f} minutes")
             elif entry.clears or incident.action is Action.REPLACE:
                 continue

@@ -183,6 +183,15 @@ def test_a_reboot_and_ten_healthy_minutes_end_a_cause_and_its_advice() -> None:
     assert "healthy" in closed[0].incident.closing
 
 
+def test_a_repaired_node_that_says_nothing_is_not_called_healthy() -> None:
+    one = engine()
+    one.handle(birth(), T)
+    one.handle(xid(79, 1), T)
+    one.handle(birth(boot="b2", session=2), T + 100)
+    assert all(change.change is not Change.CLOSED for change in changes(one.tick(T + 2000)))
+    assert "xid-79" in {incident.fault for incident in one.open_incidents}
+
+
 def test_a_fault_that_returns_while_recovering_reopens_the_same_incident() -> None:
     one = engine()
     one.handle(birth(), T)
