@@ -111,10 +111,6 @@ class Agent:
         await self._publish(status, retain=True, qos=1)
         await self._send_events()
 
-    def will(self) -> Message:
-        status = NodeStatus(node=self.settings.node, session=self.spool.session, online=False, reason="will")
-        return Message(wire.topic(self.settings.cluster, status), wire.encode(status), retain=True, qos=1)
-
     def _birth(self) -> Birth:
         return Birth(
             node=self.settings.node,

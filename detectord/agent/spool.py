@@ -45,28 +45,30 @@ class Spool:
 
     def add(self, events: Sequence[Event], position: tuple[str, int] | None = None) -> None:
         """Keep events and the position they were read up to, in one transaction."""
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        size = self._bytes
+        # As a context manager the connection commits, or rolls back when anything is raised.
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
             for event in events:
                 body = msgspec.msgpack.encode(event)
                 done = self._db.execute("INSERT OR IGNORE INTO events (key, body) VALUES (?, ?)", (event.key, body))
-                self._bytes += len(body) if done.rowcount else 0
+                size += len(body) if done.rowcount else 0
             if position is not None:
                 self._put("position", msgspec.msgpack.encode(position))
-            self._make_room()
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+            size, dropped = self._make_room(size)
+        self._bytes, self.dropped = size, self.dropped + dropped
 
-    def _make_room(self) -> None:
-        while self._bytes > self._max_bytes:
+    def _make_room(self, size: int) -> tuple[int, int]:
+        """The size that is left, and how many of the oldest events had to go."""
+        dropped = 0
+        while size > self._max_bytes:
             row = self._db.execute("SELECT id, length(body) FROM events ORDER BY id LIMIT 1").fetchone()
             if row is None:
-                return
+                break
             self._db.execute("DELETE FROM events WHERE id = ?", (row[0],))
-            self._bytes -= row[1]
-            self.dropped += 1
+            size -= row[1]
+            dropped += 1
+        return size, dropped
 
     def pending(self, limit: int) -> list[Event]:
         """The oldest events nobody has acknowledged."""
@@ -75,11 +77,13 @@ class Spool:
 
     def forget(self, keys: Iterable[str]) -> None:
         """The scorer has stored these."""
-        self._db.execute("BEGIN IMMEDIATE")
-        for key in keys:
-            row = self._db.execute("DELETE FROM events WHERE key = ? RETURNING length(body)", (key,)).fetchone()
-            self._bytes -= row[0] if row else 0
-        self._db.execute("COMMIT")
+        size = self._bytes
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            for key in keys:
+                row = self._db.execute("DELETE FROM events WHERE key = ? RETURNING length(body)", (key,)).fetchone()
+                size -= row[0] if row else 0
+        self._bytes = size
 
     def __len__(self) -> int:
         return int(self._db.execute("SELECT count(*) FROM events").fetchone()[0])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from detectord.core.model import (
+    Action,
     Birth,
     Event,
     Evidence,
@@ -35,7 +36,6 @@ from detectord.scorer.panel import Panel, Updated
 from detectord.scorer.settings import EngineSettings
 
 Classify = Mapping[str, Callable[[Event], Verdict]]
-_REBOOT_MENDS_NOT = frozenset({"replace"})
 
 
 class Engine:
@@ -130,10 +130,10 @@ class Engine:
         if rebooted:
             node.misses.clear()
             node.unread.clear()
-            for incident in [one for one in self._book if one.node == node.name]:
-                if incident.action.value not in _REBOOT_MENDS_NOT:
-                    effects += [e for entry in self._book.on(incident.subjects[0]) if entry.incident.id == incident.id
-                                for e in self._book.recover(entry, now)]  # fmt: skip
+            for entry in self._book.of(node.name):
+                # A reboot mends no part that has to be replaced.
+                if entry.incident.action is not Action.REPLACE:
+                    effects += self._book.recover(entry, now)
         return effects + self._speaks(node, now)
 
     def _status(self, status: NodeStatus, now: float) -> list[Effect]:

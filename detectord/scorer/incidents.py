@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from detectord.core.model import Action, Change, Evidence, Incident, IncidentState, Provenance, Role, Severity, Subject
+from detectord.core.model import Action, Change, Evidence, Incident, IncidentState, Provenance, Role, Subject
 from detectord.core.ports import Effect, IncidentChanged
 from detectord.scorer.settings import EngineSettings
 
@@ -71,6 +71,9 @@ class Book:
 
     def on(self, subject: Subject) -> list[Entry]:
         return [self._entries[name] for name in self._by_subject.get(subject, ())]
+
+    def of(self, node: str) -> list[Entry]:
+        return [entry for entry in self._entries.values() if entry.incident.node == node]
 
     def see(
         self, evidence: Evidence, now: float, key: str, labels: dict[str, str], count: int = 1, clears: bool = False
@@ -218,7 +221,7 @@ class Book:
         return IncidentChanged(change, entry.incident, entry.number, notify)
 
     def _told(self, incident: Incident) -> bool:
-        return incident.role is not Role.SYMPTOM and incident.severity >= max(self._settings.notify_from, Severity.INFO)
+        return incident.role is not Role.SYMPTOM and incident.severity >= self._settings.notify_from
 
     def _add(self, entry: Entry) -> None:
         self._entries[entry.incident.id] = entry

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from detectord.core.model import Alert
-from detectord.core.ports import Delivery, Outcome, Outgoing, Sink, Store
+from detectord.core.ports import Delivery, IncidentChanged, Outcome, Outgoing, Sink, Store
 
 # Waits in seconds after each failed attempt, after Standard Webhooks.
 SCHEDULE: Final = (5.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 50400.0, 72000.0, 86400.0)
@@ -23,6 +23,13 @@ def next_due(tries: int, now: float, delivery: Delivery, spread: Callable[[float
         return None
     wait = SCHEDULE[tries - 1] * spread(0.9, 1.1)
     return now + max(wait, delivery.after or 0.0)
+
+
+def alert_of(changed: IncidentChanged, now: float) -> Alert:
+    """The alert about a change; its id is the same however often the change is told."""
+    incident = changed.incident
+    name = f"{incident.id}-{changed.number}"
+    return Alert(id=name, change=changed.change, at=now, incident=incident, advice=changed.advice)
 
 
 class Outbox:

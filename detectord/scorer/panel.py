@@ -1,4 +1,4 @@
-"""The fleet as columns: for each kind of subject one matrix of the last values and one of those before."""
+"""The fleet as columns: for each kind of subject one matrix of the last values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ class Table:
         self._columns: dict[str, int] = {}
         self._rows: dict[Subject, int] = {}
         self._now = np.full((64, 16), np.nan)
-        self._before = np.full((64, 16), np.nan)
 
     @property
     def values(self) -> Floats:
@@ -47,7 +46,6 @@ class Table:
         """Store ``values`` of shape (rows, columns); gives the values that were there before, of the same shape."""
         at = np.ix_(rows, columns)
         before = self._now[at]
-        self._before[at] = before
         self._now[at] = values
         return before
 
@@ -59,11 +57,9 @@ class Table:
             height *= 2
         while width < len(self.names):
             width *= 2
-        for name in ("_now", "_before"):
-            old: Floats = getattr(self, name)
-            new = np.full((height, width), np.nan)
-            new[: old.shape[0], : old.shape[1]] = old
-            setattr(self, name, new)
+        grown = np.full((height, width), np.nan)
+        grown[: self._now.shape[0], : self._now.shape[1]] = self._now
+        self._now = grown
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import msgspec
 
 from detectord.core import wire
 from detectord.core.errors import UnavailableError, WireError
-from detectord.core.model import Alert, Event
+from detectord.core.model import Event
 from detectord.core.ports import (
     Effect,
     EventKept,
@@ -25,7 +25,7 @@ from detectord.core.ports import (
     Transport,
 )
 from detectord.scorer.engine import Engine
-from detectord.scorer.outbox import Outbox
+from detectord.scorer.outbox import Outbox, alert_of
 
 BATCH = 256
 
@@ -110,7 +110,7 @@ class Service:
         for effect in effects:
             match effect:
                 case IncidentChanged(notify=True):
-                    alert = _alert(effect, now)
+                    alert = alert_of(effect, now)
                     outgoing += self._outbox.plan(alert, now)
                     topic = wire.scorer_topic(self._cluster, "alert")
                     publish.append(Message(topic, msgspec.json.encode(alert), qos=1))
@@ -161,9 +161,3 @@ class Service:
         if now - self._said.get(reason, -1e9) >= 60.0:
             self._said[reason] = now
             self._log.warning("refused", reason=reason, detail=detail[:300], total=self.counts["refused", reason])
-
-
-def _alert(effect: IncidentChanged, now: float) -> Alert:
-    incident = effect.incident
-    name = f"{incident.id}-{effect.number}"
-    return Alert(id=name, change=effect.change, at=now, incident=incident, advice=effect.advice)

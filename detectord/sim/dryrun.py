@@ -24,6 +24,7 @@ from detectord.core.model import (
     SubjectKind,
 )
 from detectord.core.ports import Effect, IncidentChanged, LogRecord, LogSignal, Outgoing, Signal, Store
+from detectord.scorer.outbox import alert_of
 from detectord.sim.fleet import Fleet, SimNode
 from detectord.sim.scenario import Injection, Scenario, plan
 from detectord.sim.score import Score, score
@@ -160,14 +161,7 @@ class DryRun:
         outgoing: list[Outgoing] = []
         for effect in effects:
             if isinstance(effect, IncidentChanged) and effect.notify:
-                incident = effect.incident
-                alert = Alert(
-                    id=f"{incident.id}-{effect.number}",
-                    change=effect.change,
-                    at=now,
-                    incident=incident,
-                    advice=effect.advice,
-                )
+                alert = alert_of(effect, now)
                 self.alerts.append(alert)
                 self.on_alert(alert)
                 outgoing += self.outbox.plan(alert, now)

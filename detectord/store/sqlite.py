@@ -74,13 +74,10 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        # As a context manager the connection commits, or rolls back when anything is raised.
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
 
     def load(self) -> Saved:
         rows = self._db.execute(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from detectord.agent.events import WINDOW, EventMaker
@@ -107,6 +108,18 @@ def test_a_node_whose_state_was_wiped_speaks_in_a_newer_session(tmp_path: Path) 
     assert after.session > before.session
     before.close()
     after.close()
+
+
+def test_what_fails_half_way_is_undone_and_the_spool_goes_on(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "agent.db")
+    first, second = events(2)
+    broken = msgspec.structs.replace(second, detail={"text": "\ud800"})
+    with pytest.raises(UnicodeEncodeError):
+        spool.add([first, broken], ("boot", 9))
+    assert (spool.pending(9), spool.position) == ([], None)
+    spool.add([second], ("boot", 1))
+    assert spool.pending(9) == [second]
+    spool.close()
 
 
 def test_a_full_spool_drops_the_oldest_and_counts_them(tmp_path: Path) -> None:
